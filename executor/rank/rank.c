@@ -370,12 +370,14 @@ void sbp_rank_decide(struct sbp_rank *rank)
     rank->kernels->step_decide(rank->state, rank->norm, rank->program->graph->training.clip_norm,
                                &update, rank->program->bytes.scales_loss);
     rank->is_decided = true;
+    rank->is_read = false;
 }
 
 enum sbp_status sbp_rank_read_state(struct sbp_rank *rank, struct sbp_diag *diag)
 {
     const enum sbp_status status =
         rank->device->memory->to_host(&rank->known, rank->state, sizeof rank->known);
+    rank->is_read = rank->is_decided;
     return status == SBP_OK ? SBP_OK
                             : sbp_fail(diag, status, "reading the loss and the norm of a step");
 }
@@ -386,7 +388,7 @@ enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag)
     return sbp_rank_read_state(rank, diag);
 }
 
-bool sbp_rank_leaves_out(const struct sbp_rank *rank)
+bool sbp_rank_mends_overflow(const struct sbp_rank *rank)
 {
     return rank->known.overflowed != 0 && rank->known.loss_scale > 1;
 }

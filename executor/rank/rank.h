@@ -43,7 +43,7 @@ enum sbp_status sbp_rank_read_state(struct sbp_rank *rank, struct sbp_diag *diag
 enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether loss scaling handles an overflow of the step, as it was read last: all updates leave out
  * what they would do. A scale of 1 cannot be halved. */
-bool sbp_rank_leaves_out(const struct sbp_rank *rank);
+bool sbp_rank_mends_overflow(const struct sbp_rank *rank);
 
 /* The windows of a convolution or pool over images: `in` and `out` are places of operands that are
  * as its input and its output. */

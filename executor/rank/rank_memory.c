@@ -328,7 +328,7 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int64
 void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)
 {
     rank->kernels->step_begin(rank->state, rank->program->bytes.scales_loss);
-    rank->is_decided = false;
+    rank->is_decided = rank->is_read = false;
     rank->norm = NULL;
     rank->step = step;
     sbp_rank_turn_data(rank, step);

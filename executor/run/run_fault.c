@@ -60,7 +60,9 @@ enum sbp_status sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *
         return SBP_OK;
     SBP_TRY(sbp_rank_read_state(rank, diag));
     rank->known.loss_scale /= 2;
-    return rank->device->memory->from_host(rank->state, &rank->known, sizeof rank->known);
+    const enum sbp_status status =
+        rank->device->memory->from_host(rank->state, &rank->known, sizeof rank->known);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "planting another loss scale");
 }
 
 /* Of the first token's first copy, which has one, and of the last copy; on a CPU. */

@@ -52,7 +52,7 @@ enum sbp_status sbp_run_fill_report(const struct sbp_runner *runner,
     report->step.loss = sbp_rank_loss(&runner->rank);
     report->calls = sbp_channel_calls(&runner->channel);
     report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
-    report->has_odd_gradient = runner->has_odd_gradient;
+    report->has_odd_gradient = runner->rank.known.has_odd_gradient != 0;
     report->step.grad_norm = runner->rank.known.grad_norm;
     report->step.loss_scale = runner->rank.known.loss_scale;
     report->step.left_out = runner->rank.known.overflowed != 0;

@@ -11,19 +11,12 @@
 #include "executor/run/run_agree.h"
 #include "executor/run/run_memory.h"
 
-/* Whether the gradients that were read last, of a norm or one by one, are no finite numbers, and no
- * loss scaling handles it. */
-static bool is_odd(const struct sbp_rank *rank)
-{
-    return rank->known.has_odd_gradient != 0 ||
-           (!isfinite(rank->known.grad_norm) && !sbp_rank_leaves_out(rank));
-}
-
 /* Whether an update takes its gradient, which must be finite: the second look at the step trains on
  * what the weights are then. Of clipped gradients the norm tells, and no weight is updated; else
  * each rank looks at its own, and tensors whose gradient is finite may have been updated. The
- * device leaves an update out without a word; where a weight has two versions, one of which an
- * update would still make, the host asks. Behind an odd step nothing is updated. */
+ * device leaves such an update out by itself. A weight of two versions would still be copied from
+ * one to the other, so that the host reads first what the device decided, once a step where there
+ * is a norm. Behind an odd step nothing is updated. */
 static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sbp_instr *instr,
                                       bool *takes, struct sbp_diag *diag)
 {
@@ -36,8 +29,9 @@ static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sb
         sbp_odd_layer_watch(rank, instr);
     if (rank->program->other_version[instr->tensor] < 0)
         return SBP_OK;
-    SBP_TRY(sbp_rank_read_state(rank, diag));
-    *takes = rank->known.leaves_out == 0 || sbp_rank_leaves_out(rank);
+    if (rank->norm == NULL || !rank->is_read)
+        SBP_TRY(sbp_rank_read_state(rank, diag));
+    *takes = rank->known.leaves_out == 0 || sbp_rank_mends_overflow(rank);
     return SBP_OK;
 }
 
@@ -254,9 +248,7 @@ static enum sbp_status end_tasks(struct sbp_runner *runner, struct sbp_diag *dia
 {
     if (runner->is_verdict_due)
         SBP_TRY(hear_verdict(runner, diag));
-    SBP_TRY(sbp_rank_end_step(&runner->rank, diag));
-    runner->has_odd_gradient |= runner->second_look == NULL && is_odd(&runner->rank);
-    return SBP_OK;
+    return sbp_rank_end_step(&runner->rank, diag);
 }
 
 static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
@@ -373,8 +365,7 @@ static enum sbp_status run_step(struct sbp_runner *runner, int step, struct sbp_
 {
     const struct sbp_run_options *options = runner->job->options;
     struct sbp_rank_report report = {0};
-    runner->is_spoiled |= runner->job->step->replicates && runner->has_odd_gradient;
-    runner->has_odd_gradient = false;
+    runner->is_spoiled |= runner->job->step->replicates && runner->rank.known.has_odd_gradient != 0;
     sbp_rank_begin_step(&runner->rank, step + 1);
     if (options->fault_piece % runner->job->step->stages == runner->stage)
         SBP_TRY(sbp_run_fault_begin_step(options->fault, &runner->rank, diag));

@@ -57,7 +57,6 @@ struct sbp_runner {
     struct sbp_run_interval *intervals; /* (tasks) */
     double through_s;                   /* the clock at the end of the last step's tasks */
     double *compute_s;                  /* (most tasks of a stage) to send, or received */
-    bool has_odd_gradient;              /* of the step */
     bool is_spoiled;                    /* an earlier step of replicas had one */
     int odd_step;                       /* that the run ends with, as rank 0 said; 0: none */
     bool is_verdict_due;                /* of the step before */

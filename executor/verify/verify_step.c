@@ -495,19 +495,27 @@ static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_dia
     return SBP_OK;
 }
 
+/* Of a rank's step: its loss scale, and how many steps before it changed nothing. */
+struct scales {
+    double scale;
+    int64_t left_out;
+};
+
 /* All ranks must scale alike. Gradients of a rank that does not are off as well; so this comes
  * first, as the reason. */
 static enum sbp_status check_scales(struct sbp_verifier *v, struct sbp_diag *diag)
 {
-    double scale = v->rank->known.loss_scale;
+    struct scales scales = {v->rank->known.loss_scale, v->rank->known.left_out};
     if (!v->scaler.is_on)
         return SBP_OK;
     if (!sbp_verify_leads(v))
-        return sbp_channel_send(v->channel, 0, TAG_SCALE, &scale, sizeof scale, diag);
+        return sbp_channel_send(v->channel, 0, TAG_SCALE, &scales, sizeof scales, diag);
     for (int peer = 0; peer < v->ranks; peer++) {
         if (peer > 0)
-            SBP_TRY(sbp_channel_receive(v->channel, peer, TAG_SCALE, &scale, sizeof scale, diag));
-        sbp_verify_compare(v, "loss scale", "", peer, 0, scale, v->scaler.scale, 0);
+            SBP_TRY(sbp_channel_receive(v->channel, peer, TAG_SCALE, &scales, sizeof scales, diag));
+        sbp_verify_compare(v, "loss scale", "", peer, 0, scales.scale, v->scaler.scale, 0);
+        sbp_verify_compare(v, "steps left out", "", peer, 0, (double)scales.left_out,
+                           (double)v->scaler.left_out, 0);
     }
     return SBP_OK;
 }

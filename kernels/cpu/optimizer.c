@@ -32,7 +32,7 @@ void CPU(step_begin)(struct sbp_step_state *step, bool scales)
 {
     if (step->has_begun == 0)
         step->loss_scale = scales ? FIRST_SCALE : 1;
-    else if (scales)
+    else if (scales && step->grad_norm != -1) /* a round ahead of all steps has no norm */
         change_scale(step);
     step->has_begun = 1;
     step->loss = step->loss_ahead;

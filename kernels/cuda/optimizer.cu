@@ -89,7 +89,7 @@ static __global__ void begin_kernel(struct sbp_step_state *step, bool scales)
         return;
     if (step->has_begun == 0)
         step->loss_scale = scales ? FIRST_SCALE : 1;
-    else if (scales)
+    else if (scales && step->grad_norm != -1) /* a round ahead of all steps has no norm */
         change_scale(step);
     step->has_begun = 1;
     step->loss = step->loss_ahead;
@@ -118,8 +118,10 @@ static __global__ void decide_kernel(struct sbp_step_state *step, const float *s
     if (threadIdx.x != 0)
         return;
     const double time = (double)(number - step->left_out);
-    step->first_unbias = 1 / (1 - pow(beta1, time));
-    step->second_unbias = 1 / sqrt(1 - pow(beta2, time));
+    if (time > 0) { /* no update follows a round ahead of all steps */
+        step->first_unbias = 1 / (1 - pow(beta1, time));
+        step->second_unbias = 1 / sqrt(1 - pow(beta2, time));
+    }
     if (squares == NULL)
         return;
     const double norm = sqrt((double)*squares) / step->loss_scale;

@@ -49,6 +49,20 @@ verified() {
         complain "$name $*: on another device"
 }
 
+# NAME OPTION...: the numbers of three steps, without verification and with it.
+same() {
+    name=$1
+    shift
+    for way in '' --verify; do
+        # shellcheck disable=SC2086 # nothing or one word
+        SBP_DOUBLE_DELAY=6 "$run" "$folder/$name.json" --device cuda --steps 3 --json $way "$@" \
+            >"$folder/out" 2>"$folder/err" || complain "$name $way $*: exit $?"
+        grep -E '"(loss|grad_norm|loss_scale|left_out)":' "$folder/out" >"$folder/numbers$way" ||
+            complain "$name $way: no numbers"
+    done
+    cmp -s "$folder/numbers" "$folder/numbers--verify" || complain "$name: other numbers without --verify"
+}
+
 # STATUS TEXT NAME SBP_DOUBLE_FAIL OPTION...
 fails() {
     status=$1 text=$2 name=$3 trap=$4
@@ -201,6 +215,16 @@ SBP_DOUBLE_DELAY=4 verified hosted --dtype f16
 plan lapped --devices 2 --tp 1 --zero 2 --set cluster.gradient_overlap=1 --set clip_norm=0 --set offload=true \
     --set bucket_parameters=200 --set cluster.device.host_link_bytes_per_s=1e10
 SBP_DOUBLE_DELAY=5 verified lapped
+
+# Without verification the host runs ahead of the device, and all numbers have the same bits. A gradient that
+# is no number is left out on the device, and its layer found.
+same hosted --dtype f16
+plan cyclic --devices 2 --tp 1 --pp 2 --set layers=2 --set schedule=cdp-v1 --set allow_delayed_gradients=true \
+    --set clip_norm=0 --micro-batch 1
+same cyclic --dtype f16
+plan hot --devices 2 --tp 1 --dp 2 --zero 0 --set clip_norm=0 --set 'optimizer={"name":"sgd","learning_rate":1000000}'
+fails 1 'layer .*: its output holds NaN or infinity (step [2-9], rank [01])' hot none --steps 9 --dtype f32
+
 misses 4 'optimizer.*a copy\|a copy.*optimizer' hosted
 misses 5 'optimizer.*a copy\|a copy.*optimizer' hosted
 misses 7 'a copy what .* a copy' hosted

@@ -132,6 +132,7 @@ static void device_step(struct check *check)
 static void begin(struct device *d, struct sbp_step_state *step, bool overflowed)
 {
     step->overflowed = overflowed;
+    step->grad_norm = 1; /* as of a step that was decided */
     d->kernels.step_begin(&d->cuda, step, true);
 }
 

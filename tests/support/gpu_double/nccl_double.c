@@ -82,7 +82,7 @@ static void end_work(struct ncclComm *comm)
  * would start a thread for each call. */
 static ncclResult_t put_work(struct ncclComm *comm, cudaStream_t stream,
                              void (*run)(void *argument), const void *argument, size_t size,
-                             double takes_s)
+                             bool is_collective)
 {
     if (!comm->blocks)
         return double_refuse(ncclInvalidUsage, "work of a communicator that does not block");
@@ -92,6 +92,7 @@ static ncclResult_t put_work(struct ncclComm *comm, cudaStream_t stream,
     double_make_current(comm->device); /* as NCCL does, whichever the caller's is */
     (void)atomic_fetch_add(&comm->pending, 1);
     double_hold(comm);
+    const double takes_s = is_collective ? double_collective_s() : 0; /* of the device at hand */
     const cudaError_t code = double_launch(stream, run, argument, size, takes_s);
     double_make_current(current);
     if (code == cudaSuccess)
@@ -243,7 +244,7 @@ static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call,
                            double_device_of(receive, receives * bytes) != comm->device))
         return double_refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
     const struct work work = {comm, call, send, receive, double_stall_of(name)};
-    return put_work(comm, stream, run_collective, &work, sizeof work, double_collective_s());
+    return put_work(comm, stream, run_collective, &work, sizeof work, true);
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
@@ -359,7 +360,7 @@ static ncclResult_t issue(struct bundle *bundle)
     if (bundle->count == 0)
         return ncclSuccess;
     const ncclResult_t result =
-        put_work(bundle->comm, bundle->stream, run_bundle, bundle, sizeof *bundle, 0);
+        put_work(bundle->comm, bundle->stream, run_bundle, bundle, sizeof *bundle, false);
     bundle->count = 0;
     bundle->stalls = ncclSuccess;
     return result;

@@ -137,7 +137,7 @@ struct sbp_step_state {
     int64_t left_out;                   /* steps before the one under way that changed nothing */
     int32_t has_begun;
     int32_t overflowed;       /* of a scaled step: it changes nothing */
-    int32_t leaves_out;       /* no update changes anything; step_watch says it of the next one */
+    int32_t leaves_out;       /* updates change nothing; step_watch sets it before each of them */
     int32_t has_odd_gradient; /* one that step_watch left out */
 };
 

@@ -377,9 +377,10 @@ enum sbp_status sbp_rank_read_state(struct sbp_rank *rank, struct sbp_diag *diag
 {
     const enum sbp_status status =
         rank->device->memory->to_host(&rank->known, rank->state, sizeof rank->known);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "reading the loss and the norm of a step");
     rank->is_read = rank->is_decided;
-    return status == SBP_OK ? SBP_OK
-                            : sbp_fail(diag, status, "reading the loss and the norm of a step");
+    return SBP_OK;
 }
 
 enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag)

@@ -71,8 +71,8 @@ struct sbp_rank {
     struct sbp_step_state *state;            /* of the step, in the device's memory */
     struct sbp_step_state known;             /* as it was read last */
     void *norm;      /* what the last NORM wrote, the sum over ranks after it; NULL: no NORM yet */
-    bool is_decided; /* the step's norm and scales are, by what the device was given, */
-    bool is_read;    /* and `known` is of after that */
+    bool is_decided; /* the device has been given the decision on the step's norm and scales */
+    bool is_read;    /* `known` holds that decision */
 };
 
 /* Turns to a chunk of the stage, and to no bucket of it. */

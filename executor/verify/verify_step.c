@@ -495,7 +495,7 @@ static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_dia
     return SBP_OK;
 }
 
-/* Of a rank's step: its loss scale, and how many steps before it changed nothing. */
+/* The loss scale of a rank's step, and how many steps before it changed nothing. */
 struct scales {
     double scale;
     int64_t left_out;

@@ -73,7 +73,7 @@ kernels=$(grep -vc '^#' "$work/table")
 echo "$kernels kernels compiled"
 [ "$kernels" -gt 0 ] || exit 99
 [ -z "$rewrites" ] || { cp "$work/table" "$table" && exit 0 || exit 1; }
-# What is compiled in parts comes out with a few registers more or less from time to time.
+# Kernels of attention come out a little different from time to time, since nvcc compiles them in parts.
 is_near() {
     awk '/^#/ { next }
         FNR == NR { seen[$1, $2, $3] = $4 " " $6 + $7 " " $5; listed++; next }
@@ -83,13 +83,14 @@ is_near() {
             compiled++
             registers = $1 ~ /attention/ ? 4 : 0
             spills = $1 ~ /attention/ && was[2] > 0 ? 32 : 0
-            if (($4 - was[1]) ^ 2 > registers ^ 2 || $5 != was[3] || $6 + $7 > was[2] + spills)
+            stack = spills / 2
+            if (($4 - was[1]) ^ 2 > registers ^ 2 || ($5 - was[3]) ^ 2 > stack ^ 2 || $6 + $7 > was[2] + spills)
                 exit far = 1
         }
         END { exit far || listed != compiled }' "$table" "$work/table"
 }
 diff "$table" "$work/table" && exit 0
-is_near && echo "the table is near: parts of attention alone differ, by at most 4 registers" && exit 0
+is_near && echo "the table is near: kernels of attention alone differ, by at most 4 registers and 32 bytes of spills" && exit 0
 [ "$(sed -n 's/^# nvcc \([0-9.]*\):.*/\1/p' "$table")" != "$version" ] && exit 0
 echo "the table differs; if that is right: tests/gpu/nvcc.sh --rewrite NVCC . $table"
 exit 1

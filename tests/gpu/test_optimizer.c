@@ -160,7 +160,11 @@ static void sums_go_on(struct check *check)
     struct sbp_step_state *const step = (void *)check_bytes(check, sizeof *step);
     const double two = 2, huge = INFINITY;
     void *value = device_wide(&d, &two, 1), *odd = device_wide(&d, &huge, 1);
-    d.kernels.step_begin(&d.cuda, step, false);
+    d.kernels.step_begin(&d.cuda, step, true);
+    d.kernels.step_decide(&d.cuda, step, NULL, 1, &(struct sbp_update){.step = 0}, true);
+    assert_true(isfinite(step->first_unbias) && isfinite(step->second_unbias));
+    d.kernels.step_begin(&d.cuda, step, true); /* behind a round ahead, which is no good step */
+    assert_true(step->good_steps == 0);
     for (int i = 0; i < 3; i++)
         d.kernels.step_add(&d.cuda, &step->loss_ahead, value);
     d.kernels.step_decide(&d.cuda, step, NULL, 1, &(struct sbp_update){.step = 1}, false);

@@ -158,6 +158,18 @@ static void scales_change(struct check *check)
     assert_true(state.loss_scale == 1 && state.left_out == 20);
 }
 
+/* A round ahead of all steps forms no norm: it is no good step. */
+static void rounds_ahead_do_not_count(struct check *check)
+{
+    struct sbp_step_state state = {0};
+    check->kernels->step_begin(&state, true);
+    check->kernels->step_decide(&state, NULL, 0, &(struct sbp_update){0}, true);
+    play(check, &state, 1, 0, true);
+    assert_true(state.good_steps == 0 && state.loss_scale == 0x1p16);
+    play(check, &state, 1, 0, true);
+    assert_true(state.good_steps == 1);
+}
+
 /* Sums of a step, of the step ahead, and what each watched update is told. */
 static void sums_go_on(struct check *check)
 {
@@ -220,6 +232,7 @@ int main(void)
         CHECK_TABLES(long_sum, 1),
         CHECK_TABLES(norms_clip, 1),
         CHECK_TABLES(scales_change, 1),
+        CHECK_TABLES(rounds_ahead_do_not_count, 1),
         CHECK_TABLES(sums_go_on, 1),
         CHECK_TABLES(updates_take_scales, 30),
     };

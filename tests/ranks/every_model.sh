@@ -28,10 +28,10 @@ smaller() { # MODEL
     esac
 }
 
-# Norms over few values amplify rounding beyond bounds that are for sums: batch norms of 16 places of one image,
+# Norms over few values amplify rounding beyond bounds that are for sums: batch norms of 4 places of one image,
 # and, where a model is shrunk, those of heads of two features. In double little is left of it.
 type_of() { # MODEL
-    case $1 in face | qwen3-*) echo '--dtype f64' ;; esac
+    case $1 in face | resnet-50 | qwen3-*) echo '--dtype f64' ;; esac
 }
 
 # The plan of a space, on devices that hold ten times as much where it does not fit.

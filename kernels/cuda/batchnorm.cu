@@ -210,23 +210,24 @@ static void backward(struct sbp_cuda *cuda, void *dx, void *dgain, void *dshift,
     images of;
     if (!find_images(cuda, of, rows))
         return;
-    const bool is_wide = gpu_aligned<N>((const T *)dx, of.width) && gpu_aligned<N>((const T *)x) &&
-                         gpu_aligned<N>((const T *)dy);
+    const bool has_wide_sums =
+        gpu_aligned<N>((const T *)x, of.width) && gpu_aligned<N>((const T *)dy);
+    const bool is_wide = has_wide_sums && gpu_aligned<N>((const T *)dx);
     const int64_t chunks = of.rows * of.channels * of.width / (is_wide ? N : 1);
     const auto kernel = is_wide ? backward_kernel<T, N> : backward_kernel<T, 1>;
-    const float *const of_x = (const float *)statistics;
-    const gradient_source<T, N> wide = {(const T *)dy, (const T *)x, of_x, of};
-    const gradient_source<T, 1> narrow = {(const T *)dy, (const T *)x, of_x, of};
+    const float *const mean_rstd = (const float *)statistics;
+    const gradient_source<T, N> wide = {(const T *)dy, (const T *)x, mean_rstd, of};
+    const gradient_source<T, 1> narrow = {(const T *)dy, (const T *)x, mean_rstd, of};
     const gradient_result<T> result = {(float *)cuda->scratch, (T *)dgain, (T *)dshift,
                                        (float)(of.rows * of.width), adds};
-    if (is_wide)
+    if (has_wide_sums)
         channel_sums<2, N>(cuda, of.rows, of.channels, of.width, 2 * of.channels, wide, result);
     else
         channel_sums<2, 1>(cuda, of.rows, of.channels, of.width, 2 * of.channels, narrow, result);
     if (chunks > 0)
         GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, chunks, THREADS), THREADS, 0, (T *)dx,
-                   (const T *)dy, (const T *)x, of_x, (const float *)cuda->scratch, (const T *)gain,
-                   of);
+                   (const T *)dy, (const T *)x, mean_rstd, (const float *)cuda->scratch,
+                   (const T *)gain, of);
 }
 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)

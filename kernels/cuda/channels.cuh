@@ -2,7 +2,8 @@
  *
  * Blocks sum parts of a channel, whose number the sizes alone fix, into scratch, and a thread for
  * each channel adds the parts up. Source::add(sum, row, channel, column) adds the values of N
- * neighbours in a row; Result::put(channel, sum) takes what comes of them. */
+ * neighbours in a row; Result::put(channel, sum) takes what comes of them. The order of a sum
+ * depends on whether the addresses are aligned to 16 bytes, which decides N. */
 #ifndef SBP_KERNELS_CUDA_CHANNELS_CUH
 #define SBP_KERNELS_CUDA_CHANNELS_CUH
 

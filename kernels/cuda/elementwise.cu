@@ -63,7 +63,7 @@ struct tanh_value {
     }
 };
 
-/* Of the output. */
+/* dx = dy (1 - y^2), where y = tanh(x) */
 struct tanh_gradient {
     __device__ __forceinline__ float operator()(float y, float dy) const
     {

@@ -12,8 +12,8 @@ static __device__ __forceinline__ float opened(float gate)
     return 1 / (1 + expf(-gate));
 }
 
-/* N pairs of a gate and what it lets through, as two chunks: one of 2 N would have to be aligned
- * where N is 1, too. */
+/* N pairs of a gate and what it lets through, in two chunks of N elements: a single chunk of 2 N
+ * would need an address aligned to two elements, and where N is 1 any element's address must do. */
 template <class T, int N> struct gate_pairs {
     gpu_chunk<T, N> half[2];
     __device__ __forceinline__ T &gate(int j)

@@ -27,7 +27,8 @@
     extern __shared__ __align__(16) unsigned char gpu_dynamic_shared[];                            \
     type *const name = (type *)gpu_dynamic_shared
 #define GPU_GRID_CONSTANT const __grid_constant__
-/* Tells the host of an access to a chunk; a GPU sees to itself. */
+/* Lets the host check and count an access to a chunk. A GPU stops at an unaligned one by itself,
+ * and counts none. */
 #define GPU_NOTE_CHUNK(at) ((void)0)
 /* Before loops over arrays that are to stay in registers. */
 #define GPU_UNROLL _Pragma("unroll")

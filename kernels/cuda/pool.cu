@@ -146,7 +146,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* What windows give to N neighbours: those that chose a place, or, without an index, all alike. */
+/* Gradients of N neighbouring places of the input. A place gets the gradients of the windows whose
+ * index names it; without an index it gets a share of those of all windows that contain it. */
 template <class T, class Index, int N>
 static __global__ void __launch_bounds__(THREADS)
     gather_kernel(T *dx, const Index *index, const T *dy, gpu_windows w, float share,

@@ -29,7 +29,8 @@ void device_same(const struct device *device, const char *what, const void *got,
 /* Gives the turns of threads and blocks another order, where that can be chosen: on the host. */
 void device_order(uint64_t seed);
 
-/* Accesses of 16 bytes so far, but for those to shared memory; -1: a GPU does not tell. */
+/* Accesses of 16 bytes so far, but for those to shared memory; on the host alone, a GPU does not
+ * count them. */
 int64_t device_wide_accesses(void);
 
 /* Shared memory that a block may have. */

@@ -33,11 +33,6 @@ void device_order(uint64_t seed)
     (void)seed;
 }
 
-int64_t device_wide_accesses(void)
-{
-    return -1;
-}
-
 int device_shared_bytes(void)
 {
     int bytes = 0;

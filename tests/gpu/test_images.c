@@ -25,7 +25,7 @@ static int64_t draw_width(struct check *check, const struct sbp_windows *at, int
     }
 }
 
-/* Some of the places, or terms: often whole chunks. */
+/* Some of the places, or terms: often from a chunk's first on, and often a multiple of chunks. */
 struct part {
     int64_t first, count;
 };
@@ -33,11 +33,11 @@ struct part {
 static struct part draw_part(struct check *check, int64_t all)
 {
     struct part of = {.first = check_integer(check, 0, all - 1)};
-    of.count = check_integer(check, 1, all - of.first);
-    if (all >= 8 && check_integer(check, 0, 2) > 0) {
+    if (all >= 8 && check_integer(check, 0, 3) > 0)
         of.first = 8 * check_integer(check, 0, all / 8 - 1);
+    of.count = check_integer(check, 1, all - of.first);
+    if (all - of.first >= 8 && check_integer(check, 0, 3) > 0)
         of.count = 8 * check_integer(check, 1, (all - of.first) / 8);
-    }
     return of;
 }
 
@@ -207,17 +207,12 @@ static const double *row_of(const struct sbp_windows *at, const double *x, int64
     return around + ((place * at->batch + image) * at->channels + channel) * at->width;
 }
 
-/* Terms of some windows, by their definition. */
-static void terms(struct check *check)
+/* Some terms of some windows, by their definition. */
+static void windows(struct check *check, struct sbp_windows at, struct part some, struct part lines)
 {
     DEVICE_BEGIN(d, check)
-    struct sbp_windows at = draw(check, 4);
-    const int64_t area = at.kernel[0] * at.kernel[1], all = at.channels * area;
-    const struct part some = draw_part(check, outputs(&at, 1)), lines = draw_part(check, all);
+    const int64_t area = at.kernel[0] * at.kernel[1];
     const int64_t first = some.first, places = some.count, from = lines.first, count = lines.count;
-    at.above = check_integer(check, 0, 2);
-    at.below = check_integer(check, 0, 2);
-    at.padding[0] += check_integer(check, -2, 2);
     const int64_t rows = (at.above + at.below) * at.batch * at.channels * at.width;
     const double *x = check_uniform(check, inputs(&at) + rows);
     double *want = check_zeros(check, count * places);
@@ -238,14 +233,23 @@ static void terms(struct check *check)
     check_equal(check, "terms", to, want, count * places);
 }
 
+static void terms(struct check *check)
+{
+    struct sbp_windows at = draw(check, 4);
+    const struct part some = draw_part(check, outputs(&at, 1));
+    const struct part lines = draw_part(check, at.channels * at.kernel[0] * at.kernel[1]);
+    at.above = check_integer(check, 0, 2);
+    at.below = check_integer(check, 0, 2);
+    at.padding[0] += check_integer(check, -2, 2);
+    windows(check, at, some, lines);
+}
+
 /* The twin's gradient of the input, of a weight that is 1 at one tap of one output channel. */
-static void sources(struct check *check)
+static void gradients(struct check *check, struct sbp_windows at, struct part some)
 {
     DEVICE_BEGIN(d, check)
-    const struct sbp_windows at = draw(check, 3);
     const int64_t out = check_integer(check, 1, 4), lines = at.kernel[0] * at.kernel[1] * out;
     const int64_t in = at.batch * at.height * at.width, n = outputs(&at, out);
-    const struct part some = draw_part(check, in);
     const int64_t first = some.first, places = some.count;
     const double *dy = check_uniform(check, n);
     double *want = check_zeros(check, lines * places), *dx = check_zeros(check, in);
@@ -261,6 +265,34 @@ static void sources(struct check *check)
     void *to = taken(&d, lines * places);
     d.kernels.conv2d_sources(&d.cuda, to, device_reals(&d, dy, n), &at, out, first, places);
     check_equal(check, "sources", to, want, lines * places);
+}
+
+static void sources(struct check *check)
+{
+    const struct sbp_windows at = draw(check, 3);
+    gradients(check, at, draw_part(check, at.batch * at.height * at.width));
+}
+
+/* Aligned chunks that begin before a row, end behind it or lie beside it are zeros there, not what
+ * neighbouring rows have. */
+static void beside_rows(struct check *check)
+{
+    static const struct {
+        int64_t width, kernel, padding;
+    } shapes[] = {{6, 3, 2}, {8, 9, 8}, {16, 9, 0}};
+    const int shape = check->round % 3;
+    struct sbp_windows at = {.batch = 2,
+                             .channels = 3,
+                             .height = 4,
+                             .width = shapes[shape].width,
+                             .out_height = 4,
+                             .kernel = {1, shapes[shape].kernel},
+                             .stride = {1, 1},
+                             .padding = {0, shapes[shape].padding}};
+    at.out_width = windows_along(&at, 1, at.width);
+    windows(check, at, (struct part){.count = outputs(&at, 1)},
+            (struct part){.count = at.channels * at.kernel[1]});
+    gradients(check, at, (struct part){.count = at.batch * at.height * at.width});
 }
 
 /* Rows of images and matrices of places, both ways, and sums over a channel. */
@@ -301,9 +333,9 @@ static void rows(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(maxpool, 15),   CHECK_TABLES(avgpool, 12), CHECK_TABLES(batchnorm, 8),
-        CHECK_TABLES(named_rows, 1), CHECK_TABLES(large, 1),    CHECK_TABLES(terms, 16),
-        CHECK_TABLES(sources, 12),   CHECK_TABLES(rows, 16),
+        CHECK_TABLES(maxpool, 15),   CHECK_TABLES(avgpool, 12),     CHECK_TABLES(batchnorm, 8),
+        CHECK_TABLES(named_rows, 1), CHECK_TABLES(large, 1),        CHECK_TABLES(terms, 20),
+        CHECK_TABLES(sources, 20),   CHECK_TABLES(beside_rows, 12), CHECK_TABLES(rows, 20),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

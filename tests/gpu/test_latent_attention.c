@@ -17,6 +17,16 @@ static void set_parts(struct problem *p, int64_t rope, int64_t nope, int64_t val
     p->shape.head_size = rope + nope;
 }
 
+/* In 16 bits, one of the sizes that rows have is not whole chunks: in turn all of a head, the part
+ * that is turned, and values. */
+static void set_one_odd(struct problem *p, int64_t turn)
+{
+    static const int64_t parts[][3] = {{16, 4, 8}, {4, 4, 8}, {16, 8, 12}};
+    p->shape.heads = 2;
+    p->gathered = false;
+    set_parts(p, parts[turn % 3][0], parts[turn % 3][1], parts[turn % 3][2]);
+}
+
 static struct problem draw(struct check *check, int64_t longest)
 {
     const struct check_split split = check_split(check, longest);
@@ -34,6 +44,8 @@ static struct problem draw(struct check *check, int64_t longest)
     p.shape.sequence = split.local;
     set_parts(&p, 2 * wide * check_integer(check, 1, 2), wide * check_integer(check, 1, 3),
               wide * check_integer(check, 1, 4));
+    if (check->round % 3 == 2)
+        set_one_odd(&p, check->round / 3);
     return p;
 }
 
@@ -221,7 +233,7 @@ static void too_little_scratch(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(any_shape, 6),          CHECK_TABLES(long_sequences, 1),
+        CHECK_TABLES(any_shape, 9),          CHECK_TABLES(long_sequences, 1),
         CHECK_TABLES(large_heads, 3),        CHECK_TABLES(little_scratch, 2),
         CHECK_TABLES(too_little_scratch, 1), CHECK_TABLES(no_shared_part, 4),
     };

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/fewer.h"
+
 uint64_t seed = 20241;
 
 int kind_of(int number)
@@ -225,9 +227,7 @@ void expect_same_training(const struct plan *plan, const struct sbp_step *plain,
 
 int draws(int count)
 {
-    const char *fewer = getenv("SBP_TEST_FEWER");
-    const int part = fewer == NULL ? 1 : (int)strtol(fewer, NULL, 10);
-    const int drawn = part > 1 ? count / part : count;
+    const int drawn = count / one_in();
     return drawn >= 4 ? drawn : count < 4 ? count : 4;
 }
 

@@ -75,8 +75,7 @@ void expect_same_steps(const struct plan *plan, const struct sbp_run_result *a,
  * losses and norms: those of later steps tell all bits of the weights that they come from. */
 void expect_same_training(const struct plan *plan, const struct sbp_step *plain, int steps,
                           enum sbp_real real, struct sbp_random *random, const char *model);
-/* So many draws, or the part of them that SBP_TEST_FEWER in the environment leaves, four if there
- * are: under ThreadSanitizer a plan that takes 0.1 s takes seconds. */
+/* So many draws, or the part of them that SBP_TEST_FEWER leaves (fewer.h), four if there are. */
 int draws(int count);
 /* The body of main. */
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count);

@@ -65,7 +65,7 @@ const struct signature_model signature_models[] = {
     {SBP_OP_SWIGLU, TOKENS, HEADS "{$}" LAST},
     {SBP_OP_ROTARY, TOKENS, HEADS "{$}" LAST},
     {SBP_OP_GROUPED_ATTENTION, TOKENS, GROUPED "}" LAST},
-    {SBP_OP_GROUPED_ATTENTION, FLASH,
+    {SBP_OP_GROUPED_ATTENTION, FLASH "'input': 'split', ",
      GROUPED ", 'sinks': true, 'window': 2, 'context': 'ring'}" LAST},
     {SBP_OP_LATENT_ATTENTION, TOKENS, LATENT "}" LAST},
     {SBP_OP_LATENT_ATTENTION, FLASH, LATENT ", 'context': 'ring', 'dropout': 0.3}" LAST},
@@ -76,7 +76,7 @@ const struct signature_model signature_models[] = {
      NULL},
     {SBP_OP_CONV2D, IMAGES,
      CONVOLVED "{$, 'out': @1, 'kernel': 3, 'padding': 1, 'bias': true}" FLAT},
-    {SBP_OP_CONV2D, "'input': {'height': @2, 'width': 3, 'channels': @1}, ",
+    {SBP_OP_CONV2D, "'input': {'height': @2, 'width': 3, 'channels': @1, 'split': true}, ",
      CONVOLVED "{$, 'out': @1, 'kernel': [3, 2], 'stride': [2, 1], 'padding': [1, 0]}" FLAT},
     {SBP_OP_BATCHNORM, IMAGES, CONVOLVED "{$}" FLAT},
     {SBP_OP_BATCHNORM, IMAGES,
@@ -110,7 +110,7 @@ const struct signature_model signature_models[] = {
 
 const int signature_model_count = (int)(sizeof signature_models / sizeof signature_models[0]);
 
-/* What a character stands for; 0: itself. */
+/* Writes what a character stands for and returns its length, 0 where it stands for itself. */
 static int expand(const char *at, const char *kind, int unit, char *text, size_t size)
 {
     if (*at == '@' || *at == '#')
@@ -157,7 +157,7 @@ int signature_target(const struct plan *plan, enum sbp_op_kind kind)
 
 /* ---- strategies ------------------------------------------------------------------------------ */
 
-/* What a strategy is drawn for. */
+/* The draws of one strategy give the target these roles. */
 struct signature {
     struct plan *plan;
     int target;
@@ -209,6 +209,16 @@ static struct sbp_state draw_rest(const struct signature *s, int tensor, int axi
     return state;
 }
 
+/* A split input rests in splits alone; any other one rests nowhere (strategy.h). */
+static void draw_input(const struct signature *s)
+{
+    const struct sbp_graph *graph = &s->plan->graph;
+    if (!graph->input_split)
+        return;
+    for (int axis = 0; axis < s->plan->mesh.axis_count; axis++)
+        s->plan->strategy.rest[graph->input].axis[axis] = SBP_STATE_S((uint8_t)below(s, 3));
+}
+
 static void draw_op(const struct signature *s, int op)
 {
     struct plan *plan = s->plan;
@@ -249,6 +259,7 @@ static bool draw_strategy(const struct signature *s, struct sbp_diag *why)
     bool is_said = false;
     for (int tries = 0; tries < TRIES; tries++) {
         struct sbp_diag diag = {0};
+        draw_input(s);
         for (int op = 0; op < plan->graph.op_count; op++)
             draw_op(s, op);
         const bool legal =

@@ -1,12 +1,11 @@
 #include "slopes.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/math/random.h"
 #include "executor/rank/rank.h"
 #include "tests/support/unit.h"
+#include "trained.h"
 
 /* Streams of random values, by tensor. */
 enum { STREAM_WEIGHTS = 1 << 20, STREAM_DIRECTION = 2 << 20 };
@@ -14,7 +13,7 @@ enum { STREAM_WEIGHTS = 1 << 20, STREAM_DIRECTION = 2 << 20 };
 /* Passes at w, w + h d, w - h d, and twice as far. */
 enum { HERE, AHEAD, BEHIND, FAR_AHEAD, FAR_BEHIND, PASSES };
 
-/* What a rank brings to the sums over all of them. */
+/* Each rank adds its part to the sums over all ranks. */
 struct part {
     double loss[PASSES];
     double product, squares;
@@ -58,34 +57,22 @@ static struct sbp_region region_of(const struct mover *mover, int buffer, int64_
     return region;
 }
 
-/* A block of uniform values in [-1, 1) by global index. */
-static double *draw_direction(struct mover *mover, int tensor)
+/* A block of a weight by global index: the direction, uniform values in [-1, 1), or the initial
+ * weight, moved off what initialisation makes equal. */
+static double *draw_block(struct mover *mover, int tensor, bool is_direction)
 {
     int64_t elements;
-    const int buffer = mover->rank.program->weight_buffer[tensor];
-    const struct sbp_region region = region_of(mover, buffer, &elements);
-    double *values = SBP_NEW(&mover->arena, double, elements);
-    for (int64_t i = 0; values != NULL && i < elements; i++)
-        values[i] =
-            2 * sbp_random_unit_at(mover->of->request->seed, (uint64_t)(STREAM_DIRECTION + tensor),
-                                   (uint64_t)sbp_region_global(&region, i)) -
-            1;
-    return values;
-}
-
-/* The initial weights, moved off what initialisation makes equal. */
-static double *draw_base(struct mover *mover, int tensor)
-{
-    int64_t elements;
+    const uint64_t seed = mover->of->request->seed;
     const int buffer = mover->rank.program->weight_buffer[tensor];
     const struct sbp_region region = region_of(mover, buffer, &elements);
     const double *initial = sbp_rank_buffer(&mover->rank, buffer);
+    const uint64_t stream = (uint64_t)((is_direction ? STREAM_DIRECTION : STREAM_WEIGHTS) + tensor);
     double *values = SBP_NEW(&mover->arena, double, elements);
-    for (int64_t i = 0; values != NULL && i < elements; i++)
-        values[i] =
-            initial[i] + 0.25 * sbp_random_normal_at(mover->of->request->seed,
-                                                     (uint64_t)(STREAM_WEIGHTS + tensor),
-                                                     (uint64_t)sbp_region_global(&region, i));
+    for (int64_t i = 0; values != NULL && i < elements; i++) {
+        const uint64_t at = (uint64_t)sbp_region_global(&region, i);
+        values[i] = is_direction ? 2 * sbp_random_unit_at(seed, stream, at) - 1
+                                 : initial[i] + 0.25 * sbp_random_normal_at(seed, stream, at);
+    }
     return values;
 }
 
@@ -102,8 +89,8 @@ static enum sbp_status draw_blocks(struct mover *mover)
         const bool moves = mover->of->request->moves[t];
         if (program->weight_buffer[t] < 0)
             continue;
-        if ((mover->base[t] = draw_base(mover, t)) == NULL ||
-            (moves && (mover->direction[t] = draw_direction(mover, t)) == NULL))
+        if ((mover->base[t] = draw_block(mover, t, false)) == NULL ||
+            (moves && (mover->direction[t] = draw_block(mover, t, true)) == NULL))
             return SBP_E_MEMORY;
     }
     return SBP_OK;
@@ -125,18 +112,6 @@ static void move(struct mover *mover, double by)
     }
 }
 
-static enum sbp_status do_task(struct sbp_rank *rank, const struct sbp_task *task,
-                               struct sbp_diag *diag)
-{
-    sbp_rank_turn_to(rank, task);
-    if (task->begins)
-        SBP_TRY(sbp_rank_begin_work(rank, task, diag));
-    SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
-    if (task->ends)
-        sbp_rank_end_work(rank, task);
-    return SBP_OK;
-}
-
 /* The first step, again and again: the data and masks stay, and updates go to weights that are set
  * anew. */
 static enum sbp_status pass(struct mover *mover, double by, double *loss, struct sbp_diag *diag)
@@ -146,7 +121,7 @@ static enum sbp_status pass(struct mover *mover, double by, double *loss, struct
     sbp_rank_begin_step(&mover->rank, 1);
     sbp_channel_begin_step(&mover->channel, 0, SBP_ROUND_WHOLE);
     for (int64_t i = 0; i < tasks->count; i++)
-        SBP_TRY(do_task(&mover->rank, &tasks->task[i], diag));
+        SBP_TRY(trained_do_task(&mover->rank, &tasks->task[i], diag));
     SBP_TRY(sbp_rank_end_step(&mover->rank, diag));
     *loss = sbp_rank_loss(&mover->rank);
     return sbp_channel_check(&mover->channel, diag);
@@ -218,13 +193,18 @@ static void expect_one_loss(const struct measurement *measurement, int ranks)
         }
 }
 
-/* Of two central differences what is left when the term in h^2 is taken out (Richardson). */
-static double difference_of(const struct measurement *measurement)
+/* Two central differences, of the widths h and 2 h, make one without the term in h^2 (Richardson).
+ */
+static void compare_losses(const struct measurement *measurement, struct slope *slope)
 {
     const double *loss = measurement->part[0].loss, width = measurement->request->width;
     const double near = (loss[AHEAD] - loss[BEHIND]) / (2 * width);
     const double far = (loss[FAR_AHEAD] - loss[FAR_BEHIND]) / (4 * width);
-    return (4 * near - far) / 3;
+    const double fourth =
+        loss[FAR_AHEAD] - 4 * loss[AHEAD] + 6 * loss[HERE] - 4 * loss[BEHIND] + loss[FAR_BEHIND];
+    slope->difference = (4 * near - far) / 3;
+    slope->spread = fabs(near - far);
+    slope->bend = fabs(fourth) / (2 * width);
 }
 
 void slopes_measure(const struct slope_request *request, struct slope *slope)
@@ -242,7 +222,8 @@ void slopes_measure(const struct slope_request *request, struct slope *slope)
     if (status != SBP_OK)
         fail_msg("%s: %s", sbp_status_name(status), diag.text);
     expect_one_loss(&measurement, ranks);
-    *slope = (struct slope){.difference = difference_of(&measurement)};
+    *slope = (struct slope){0};
+    compare_losses(&measurement, slope);
     for (int r = 0; r < ranks; r++) {
         slope->product += measurement.part[r].product;
         slope->size += measurement.part[r].squares;

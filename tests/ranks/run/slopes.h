@@ -11,11 +11,13 @@
 
 enum { MOST_SLOPE_RANKS = 8 };
 
-/* Of the loss along a direction d, by a gradient g. */
+/* How steep the loss is at w along a direction d: by losses, and by the gradient g. */
 struct slope {
     double difference; /* from the losses at w + h d, w - h d, w + 2 h d and w - 2 h d */
-    double product;    /* <g, d>; of a replicated gradient the mean of all members' */
-    double size;       /* root of the sum of the squares of its terms */
+    double spread;     /* between the differences over h and over 2 h; in h^2 of a smooth loss */
+    double bend;       /* fourth difference of the losses / 2 h; in h^3 of a smooth loss */
+    double product;    /* <g, d>; a replicated gradient counts as the mean of all members' */
+    double size;       /* root of the sum of the squares of the product's terms */
 };
 
 struct slope_request {

@@ -10,6 +10,7 @@
 #include "executor/rank/boxing_run_priv.h"
 #include "base/math/random.h"
 #include "costmodel/layout/boxing_path.h"
+#include "tests/support/fewer.h"
 #include "tests/support/unit.h"
 
 enum { CLASSES = 3, STATES = CLASSES + 2 };
@@ -238,13 +239,12 @@ static void check(struct problem *p, int steps_of[SBP_LOCAL + 1])
     fail_msg("%s", diag.text);
 }
 
-/* Transitions of three axes are 15,625, of which a run that asks for fewer takes one in so many. */
+/* Transitions of three axes are 15,625, of which a run that asks for fewer leaves out more. */
 static void keep_the_tensor(bool path)
 {
     static const int sizes[][4] = {{2, 0}, {3, 0}, {2, 2, 0}, {2, 3, 0}, {3, 2, 0}, {2, 2, 2, 0}};
     static const int transitions[] = {25, 25, 625, 625, 625, 15625};
-    const char *fewer = getenv("SBP_TEST_FEWER");
-    const int step = fewer == NULL || atoi(fewer) < 1 ? 1 : 7 * atoi(fewer);
+    const int step = one_in() > 1 ? 7 * one_in() : 1;
     struct sbp_random random;
     int steps_of[SBP_LOCAL + 1] = {0}, count = 0;
     sbp_random_seed(&random, seed);

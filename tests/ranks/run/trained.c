@@ -55,8 +55,8 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
     return sbp_rank_fill_weights(&trainee->rank);
 }
 
-static enum sbp_status do_task(struct sbp_rank *rank, const struct sbp_task *task,
-                               struct sbp_diag *diag)
+enum sbp_status trained_do_task(struct sbp_rank *rank, const struct sbp_task *task,
+                                struct sbp_diag *diag)
 {
     sbp_rank_turn_to(rank, task);
     if (task->begins)
@@ -80,7 +80,7 @@ static enum sbp_status do_works(const struct school *school, struct trainee *tra
                                         (int)(trainee - school->trainee),
                                         &lane->tasks->task[first]);
         for (int64_t i = first; i < end; i++)
-            SBP_TRY(do_task(&trainee->rank, &lane->tasks->task[i], diag));
+            SBP_TRY(trained_do_task(&trainee->rank, &lane->tasks->task[i], diag));
     }
 }
 

@@ -4,7 +4,7 @@
 #ifndef SBP_TESTS_TRAINED_H
 #define SBP_TESTS_TRAINED_H
 
-#include "costmodel/program/task.h"
+#include "executor/rank/rank.h"
 
 /* After the last step, in single precision; whole tensors, row-major. */
 struct trained {
@@ -18,6 +18,10 @@ struct trained {
  * gradient differ, and on an error of a rank. */
 void train(const struct sbp_step *step, int steps, uint64_t seed, struct trained *trained);
 void trained_free(struct trained *trained);
+
+/* Executes one task of a rank's step, and begins and ends the work that it belongs to. */
+enum sbp_status trained_do_task(struct sbp_rank *rank, const struct sbp_task *task,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 
 /* What a test does to messages, and sees of works. */
 struct disturbance {

@@ -121,8 +121,8 @@ struct sbp_norm_rows {
     int64_t channels, width;
 };
 
-/* What a step knows of its loss, its norm and its scales, in the device's memory, so that no task
- * of it waits for the host. Before the first step_begin all of it is 0. */
+/* The device keeps a step's loss, norm and scales in its own memory, so that no task of the step
+ * waits for the host. Before the first step_begin all of it is 0. */
 struct sbp_step_state {
     double loss, loss_ahead; /* sums over tokens, of the step under way and of the one behind it */
     double squares;          /* of this rank's gradients */

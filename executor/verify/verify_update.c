@@ -227,7 +227,7 @@ static enum sbp_status check_begin(struct sbp_verifier *v, int tensor, struct sb
     return SBP_OK;
 }
 
-/* What the textbook takes: with the scales that the device decided on. */
+/* The textbook takes the scales that the device decided on. */
 static struct sbp_update scaled_update(const struct sbp_rank *rank)
 {
     struct sbp_update update = sbp_rank_update(rank);

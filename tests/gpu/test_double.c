@@ -175,7 +175,7 @@ static void destroy_streams(const cudaStream_t *stream, int count)
         assert_int_equal(cudaStreamDestroy(stream[i]), cudaSuccess);
 }
 
-/* What host functions were called with, in order. */
+/* Host functions note here, in order, with which data they were called. */
 static int calls_seen[8], calls_count;
 
 static void note(void *data)

@@ -45,7 +45,7 @@ static void rotary(struct check *check)
     turn(check, check_size(check, 3), size, 0);
 }
 
-/* What is turned are whole chunks, but heads behind the first begin between two of them. */
+/* Halves are whole chunks, but heads behind the first begin between two of them. */
 static void rotary_of_odd_heads(struct check *check)
 {
     turn(check, check_integer(check, 2, 3), 16, check_integer(check, 1, 3));

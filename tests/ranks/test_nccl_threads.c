@@ -32,7 +32,7 @@ struct member {
     cudaStream_t stream;
 };
 
-/* What each member does. */
+/* Each member runs this. */
 typedef void member_body(struct member *member);
 
 struct team {

@@ -103,7 +103,7 @@ struct block {
     bool pooled;
 };
 
-/* Of a device; made when something asks for it first. */
+/* A device has one; it is made when something asks for it first. */
 struct memory {
     unsigned char *_Atomic range; /* a signal's handler reads it */
     struct block *blocks;
